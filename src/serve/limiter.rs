@@ -333,3 +333,7 @@ fn usage(reply: ChargeReply, policy: &Arc<RequestLimit>, now: Timestamp) -> Opti
         retry_in,
     })
 }
+
+#[cfg(test)]
+#[path = "tests/limiter.rs"]
+mod tests;

@@ -1,7 +1,5 @@
 //! Authentication by configuration: several secrets, basic, OAuth 2.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::{Api, ids, run};
@@ -65,21 +63,6 @@ fn a_credential_has_several_secrets_in_headers_and_parameters() {
         (Some(APP), Some(USER))
     );
     is_hidden(&world, &[APP, USER], "nothing");
-}
-
-#[test]
-fn basic_authentication_is_configured_by_templates() {
-    let stub = StubUpstream::start(one_row);
-    let world = Api {
-        upstream: r#"auth = { basic = { user = "{secret:app}", password = "" } }"#,
-        call: LIST,
-        credential: r#"secrets = { app = { command = ["printf", "app-s3cret-0123456789"] } }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    assert_eq!(run(&world)["outcome"], "complete");
-    let expected = format!("Basic {}", STANDARD.encode(format!("{APP}:")));
-    assert_eq!(stub.requests()[0].header("authorization"), Some(&*expected));
 }
 
 fn oauth(endpoint: &StubUpstream, keys: &str) -> String {
@@ -186,28 +169,4 @@ fn the_sandbox_serves_every_kind_of_authentication() {
         assert_eq!(ran.code, 0, "{auth}: {ran:?}");
     }
     assert!(stub.requests().is_empty());
-}
-
-/// Discord and others: a word of their own before the secret.
-#[test]
-fn a_header_for_authorization_can_have_the_secret_in_a_template() {
-    let stub = StubUpstream::start(|request| match request.header("authorization") {
-        Some("Bot s3cret-0123456789") => StubAnswer::json(&json!({ "data": [{ "id": 1 }] })),
-        _ => StubAnswer::error(401, &json!({ "message": "401: Unauthorized" })),
-    });
-    let mut world = Api {
-        upstream: "headers = { authorization = \"Bot {secret}\" }",
-        call: r#"records = { at = "/data", kind = "row", id = "/id" }"#,
-        credential: "secret = { command = [\"printf\", \"s3cret-0123456789\"] }",
-        ..Api::default()
-    }
-    .world(&stub);
-    world.set("credentials.main.secret={ command = [\"printf\", \"s3cret-0123456789\"] }");
-    let report = run(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    let shown = world.ingest(&["try", "main", "list"]).stdout;
-    assert!(
-        shown.contains("Bot {secret}") && !shown.contains("s3cret"),
-        "{shown}"
-    );
 }

@@ -1,18 +1,14 @@
 //! APIs of many shapes, by configuration alone.
 
 mod authentication;
-mod elements;
 mod formats;
 mod headers;
 mod limits;
 mod mistakes;
-mod numbers;
 mod packed;
 mod paging;
-mod parents;
 mod records;
 mod regions;
-mod sent;
 mod shapes;
 mod slices;
 

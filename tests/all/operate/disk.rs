@@ -80,12 +80,16 @@ fn a_disk_that_is_full_at_any_point_leaves_whole_files_and_the_next_run_goes_on(
 fn a_result_that_cannot_be_written_is_a_failure() {
     let world = World::new();
     assert_eq!(world.ingest(&RUN).code, 0);
-    for arguments in [
-        &["status"][..],
-        &["status", "--format", "json"],
-        &["history"],
-        &["search", "the"],
-        &["schema"],
+    let (result, records) = ("cannot write to stdout", "cannot write the records");
+    for (arguments, expected) in [
+        (&["status"][..], result),
+        (&["status", "--format", "json"], result),
+        (&["history"], result),
+        (&["search", "the"], result),
+        (&["schema"], result),
+        (&["--version"], result),
+        (&["export", "--kind", "video"], records),
+        (&["export", "--kind", "video", "--as", "csv"], records),
     ] {
         let full = fs::OpenOptions::new()
             .write(true)
@@ -99,10 +103,7 @@ fn a_result_that_cannot_be_written_is_a_failure() {
             .unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(
-            said.contains("cannot write to stdout"),
-            "{arguments:?}: {said}"
-        );
+        assert!(said.contains(expected), "{arguments:?}: {said}");
     }
 }
 

@@ -153,8 +153,11 @@ fn promtool_takes_the_metrics_and_has_no_advice() {
     if !are_installed(&["promtool"]) {
         return;
     }
-    let world = World::new();
+    let mut world = World::configured(&[r#"regions=["US", "G\"B\\X;} 1"]"#], |_| {});
+    world.set("upstreams.youtube.attempts=1");
     let file = run(&world, world.directory.path(), "trending", "ingest.prom");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains(r#"region="G\"B\\X;} 1""#), "{text}");
     let checked = promtool(&["check", "metrics"], fs::File::open(file).unwrap().into());
     assert_success(&checked);
     assert!(

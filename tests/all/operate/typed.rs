@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
-
 use crate::support::world::{Ran, World, environment_of};
 use ingest_testing::not_run::not_run;
 
@@ -106,19 +104,4 @@ fn a_narrow_screen_breaks_nothing_into_letters() {
         .unwrap();
     let narrow = String::from_utf8(narrow.stdout).unwrap();
     assert!(narrow.lines().count() < 60, "{narrow}");
-}
-
-#[test]
-fn a_version_that_cannot_be_written_is_a_failure() {
-    let mut command = Command::new(cargo_bin!("ingest"));
-    let full = std::fs::File::options().write(true).open("/dev/full");
-    let ran = Ran::of(
-        command
-            .arg("--version")
-            .stdout(full.unwrap())
-            .output()
-            .unwrap(),
-    );
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains("cannot write to stdout"), "{ran:?}");
 }

@@ -3,7 +3,6 @@
 mod beside_a_run;
 mod bounds;
 mod by_hand;
-mod fairness;
 mod forecast;
 mod forms;
 mod paced;

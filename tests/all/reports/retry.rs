@@ -24,12 +24,13 @@ fn world(store: &[&str]) -> World {
     World::configured(&[&LISTING_ONLY[..], &[quota], store].concat(), |_| {})
 }
 
-fn account(world: &World) -> Arc<Account> {
-    Arc::clone(&world.config().credentials["youtube"].account)
+/// The account of a credential.
+pub fn account(world: &World, credential: &str) -> Arc<Account> {
+    Arc::clone(&world.config().credentials[credential].account)
 }
 
 /// A copy of the ledger's file, that may be charged as a test likes.
-fn copied(world: &World) -> (tempfile::TempDir, SqliteLedger) {
+pub fn copied(world: &World) -> (tempfile::TempDir, SqliteLedger) {
     let directory = tempfile::tempdir().unwrap();
     for file in fs::read_dir(world.state_dir()).unwrap().map(Result::unwrap) {
         if file.file_name().to_string_lossy().starts_with("ledger.db") {
@@ -74,7 +75,7 @@ async fn assert_first_instant(
     );
 }
 
-fn instant(value: &Value) -> Timestamp {
+pub fn instant(value: &Value) -> Timestamp {
     Timestamp::parse(
         value
             .as_str()
@@ -146,7 +147,7 @@ async fn every_output_tells_the_first_instant_at_which_a_charge_fits() {
     tokio::task::spawn_blocking(|| {
         let world = world(&[]);
         fill(&world);
-        let (account, told) = (account(&world), told(&world));
+        let (account, told) = (account(&world, "youtube"), told(&world));
         let status = world.json(&["status"]);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         for (told_by, units, at) in told {
@@ -178,7 +179,7 @@ async fn over_redis_too() {
         let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port());
         let world = world(&[&url, "ledger.timeout=5s"]);
         fill(&world);
-        let (account, mut told) = (account(&world), told(&world));
+        let (account, mut told) = (account(&world, "youtube"), told(&world));
         let status = world.json(&["status"]);
         let mut back = 0;
         for returns in status["limits"][0]["returns"].as_array().unwrap() {

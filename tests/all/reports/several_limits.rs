@@ -1,15 +1,14 @@
 //! A charge of several limits fits when all of them have room: every output reports that instant.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::plain;
 use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
-use ingest_quota::{Account, ChargeId, Cost, Decision, Entry, Origin, Timestamp, Units};
+use ingest_quota::{ChargeId, Cost, Decision, Entry, Origin, Timestamp, Units};
 use proptest::prelude::*;
-use serde_json::Value;
 
+use super::retry::{account, copied, instant};
 use crate::support::world::World;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -52,34 +51,15 @@ fn config(quotas: [u64; 3], leave: u64) -> String {
     )
 }
 
-fn account(world: &World) -> Arc<Account> {
-    Arc::clone(&world.config().credentials["things"].account)
-}
-
 fn cost(units: &[(&str, u64)]) -> Cost {
     let component = |(limit, units): &(&str, u64)| ((*limit).to_owned(), Units::new(*units));
     units.iter().map(component).collect()
 }
 
-fn instant(value: &Value) -> Timestamp {
-    Timestamp::parse(
-        value
-            .as_str()
-            .unwrap_or_else(|| panic!("no instant: {value}")),
-    )
-    .unwrap()
-}
-
 /// Whether a copy of the ledger grants a charge of `call` at each of these instants.
 fn grants<const N: usize>(world: &World, call: &str, leave: u64, at: [Timestamp; N]) -> [bool; N] {
-    let directory = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(world.state_dir()).unwrap().flatten() {
-        if file.file_name().to_string_lossy().starts_with("ledger.db") {
-            std::fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
-        }
-    }
-    let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-    let account = account(world);
+    let (_directory, ledger) = copied(world);
+    let account = account(world, "things");
     let left = cost(&[("day", leave)]);
     let (cost, leave) = match call {
         "pair" => (cost(&[("hour", 2), ("day", 1), ("month", 1)]), left),
@@ -127,7 +107,7 @@ fn charge_before(world: &World, charges: &[(u64, [u64; 3])]) {
             cost: cost(&[("hour", *hour), ("day", *day), ("month", *month)]),
         })
         .collect();
-    let account = account(world);
+    let account = account(world, "things");
     let absorbed = ledger.absorb(&account, &entries, &[], now);
     tokio::runtime::Runtime::new()
         .unwrap()

@@ -1,7 +1,7 @@
 //! What nobody should type or publish, and somebody does.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -132,35 +132,6 @@ fn an_export_through_a_link_replaces_what_it_stands_for() {
 }
 
 #[test]
-fn an_export_to_a_directory_that_may_not_be_written_leaves_it_as_it_was() {
-    let world = landed();
-    let closed = world.directory.path().join("closed");
-    fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
-    let may_write_anywhere = fs::write(closed.join("probe"), "").is_ok();
-    let failed = export_to(&world, &closed.join("videos"));
-    assert!(may_write_anywhere || failed.code == 1, "{failed:?}");
-    nothing_beside(&closed);
-}
-
-#[test]
-fn a_full_disk_under_an_export_is_told() {
-    let Ok(full) = fs::File::options().write(true).open("/dev/full") else {
-        return;
-    };
-    let world = landed();
-    for shape in ["ndjson", "csv"] {
-        let mut command = world.command(&["export", "--kind", "video", "--as", shape]);
-        let ran = command.stdout(full.try_clone().unwrap()).output().unwrap();
-        assert_eq!(ran.status.code(), Some(1), "{shape}: {ran:?}");
-        assert!(
-            String::from_utf8_lossy(&ran.stderr).contains("cannot write the records"),
-            "{shape}: {ran:?}"
-        );
-    }
-}
-
-#[test]
 fn whatever_is_searched_for_is_words_and_never_syntax() {
     let world = landed();
     for words in [
@@ -201,20 +172,4 @@ fn whatever_is_searched_for_is_words_and_never_syntax() {
         world.count("select count(*) from record where kind = 'video'"),
         20
     );
-}
-
-#[test]
-fn a_title_commands_no_terminal() {
-    let world = landed();
-    world.ingest(&["repair"]);
-    for arguments in [&["search", "red"][..], &["search", "siht"]] {
-        let found = world.ingest(arguments);
-        assert_eq!(found.code, 0, "{found:?}");
-        assert!(
-            !found.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']),
-            "{found:?}"
-        );
-    }
-    let json = world.ingest(&["search", "red", "--format", "json"]).stdout;
-    assert!(!json.contains('\u{1b}'), "{json}");
 }

@@ -1,7 +1,6 @@
 //! Which requests a run sends, and what they cost: nothing wasted and nothing overspent, whatever an upstream's quota and pages
 //! are like.
 
-mod batches;
 mod batches_over_regions;
 mod claims;
 mod concurrency;

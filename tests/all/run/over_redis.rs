@@ -16,17 +16,6 @@ fn world_over(server: &RedisServer, daily: &str) -> World {
     world
 }
 
-fn most_in_window(world: &World) -> u64 {
-    let usage = world.sandbox_says("usage");
-    let limits = usage["limits"].as_array().unwrap();
-    limits
-        .iter()
-        .find(|limit| limit["limit"] == "daily")
-        .unwrap()["most_in_window"]
-        .as_u64()
-        .unwrap()
-}
-
 #[test]
 fn sixteen_processes_over_redis_spend_exactly_what_is_left() {
     let server = RedisServer::start();
@@ -35,74 +24,6 @@ fn sixteen_processes_over_redis_spend_exactly_what_is_left() {
         assert_eq!(run.code, 0, "{run:?}");
     }
     assert_eq!((world.counted("daily"), world.charged("daily")), (25, 25));
-}
-
-#[test]
-fn a_sandbox_run_charges_the_redis_that_it_is_given_apart_from_the_real_charges() {
-    let server = RedisServer::start();
-    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
-    let practice = [RUN, &["--sandbox"]].concat();
-    assert_eq!(world.json(&practice)["outcome"], "complete");
-    let used = |arguments: &[&str]| world.json(arguments)["limits"][0]["used"].clone();
-    assert_eq!(
-        (used(&["status"]), used(&["status", "--sandbox"])),
-        (json!(0), json!(32))
-    );
-    let elsewhere = world.directory.path().join("elsewhere");
-    let other = [&practice[..], &["--state-dir", elsewhere.to_str().unwrap()]].concat();
-    assert_eq!(
-        world.json(&other)["outcome"],
-        "stopped",
-        "one ledger for both machines"
-    );
-    assert_eq!(world.requests(), 0);
-    let catalog = world.ingest(&[&practice[..], &["--set", "catalog.url=postgres://x/y"]].concat());
-    assert!(
-        catalog.code == 2 && catalog.stderr.contains("catalog.url"),
-        "{catalog:?}"
-    );
-}
-
-#[test]
-fn a_redis_that_comes_back_empty_between_two_runs_is_told_what_was_spent() {
-    let server = RedisServer::start();
-    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
-    assert_eq!(world.json(RUN)["outcome"], "complete");
-    for wipe in ["FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"] {
-        server.tell(wipe);
-        let report = world.json(RUN);
-        assert_eq!(report["outcome"], "stopped", "{wipe}: {report}");
-        assert_eq!(world.charged("daily"), world.counted("daily"), "{wipe}");
-    }
-    assert_eq!(most_in_window(&world), 40);
-}
-
-#[test]
-fn a_run_without_its_redis_goes_on_with_cheap_calls_within_the_allowance_and_repays_them() {
-    let mut server = RedisServer::start();
-    let mut world = world_over(&server, "{ quota = 10_000, window = \"24h\" }");
-    world
-        .set("ledger.unmetered_max=10")
-        .set("ledger.timeout=250ms");
-    server.kill();
-    let ran = world.ingest(&[RUN, &["--format", "json"]].concat());
-    assert_eq!(ran.code, 1, "{ran:?}");
-    let report = ran.json();
-    assert_eq!(report["unmetered_units"], 10, "{report}");
-    assert!(report["limits"][0]["used"].is_null(), "{report}");
-    assert_eq!(world.counted("daily"), 10);
-    let charge = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
-    assert_eq!(
-        (charge.code, &charge.json()["decision"]),
-        (1, &"refused".into())
-    );
-
-    server.restart();
-    // A busy machine may take long to answer.
-    world.set("ledger.timeout=20s");
-    let report = world.json(RUN);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    assert_eq!(world.charged("daily"), world.counted("daily"));
 }
 
 /// Regions that walk one after another fill each its own batches, and take as long as all of them.
@@ -120,37 +41,6 @@ fn without_its_redis_a_run_takes_the_requests_that_it_takes_with_it() {
     assert_eq!(without["outcome"], "complete", "{without}");
     assert_eq!(without["requests"], with_ledger["requests"]);
     assert_eq!(without["unmetered_units"], world.counted("daily"));
-}
-
-#[test]
-fn a_redis_that_wants_a_password_is_an_outage_that_names_it_and_never_a_rejection() {
-    let server = RedisServer::start();
-    let world = world_over(&server, "{ quota = 10_000, window = \"24h\" }");
-    server.tell("CONFIG SET requirepass hidden-word");
-    let expensive = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
-    assert_eq!(expensive.json()["decision"], "refused", "{expensive:?}");
-    let cheap = world.ingest(&["charge", "youtube", "videos.list", "--format", "json"]);
-    assert_eq!(
-        (cheap.code, &cheap.json()["decision"]),
-        (0, &"unmetered".into()),
-        "{cheap:?}"
-    );
-    let mut world = world;
-    world.set(&format!(
-        "ledger.url=\"redis://:hidden-word@127.0.0.1:{}\"",
-        server.port()
-    ));
-    let granted = world
-        .command(&["-vvv", "charge", "youtube", "videos.list"])
-        .output()
-        .unwrap();
-    assert!(granted.status.success());
-    assert!(!String::from_utf8_lossy(&granted.stderr).contains("hidden-word"));
-    assert_eq!(
-        world.charged("daily"),
-        2,
-        "the unmetered unit was not repaid"
-    );
 }
 
 #[test]
@@ -179,63 +69,6 @@ fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_t
         (decision(true), decision(false)),
         ("granted".to_owned(), "unmetered".to_owned())
     );
-}
-
-#[test]
-fn what_was_charged_in_one_ledger_counts_in_the_one_that_is_named_next() {
-    let server = RedisServer::start();
-    let redis = format!("ledger.url=redis://127.0.0.1:{}", server.port());
-    let world = World::new();
-    let charge = |ledger: &str, times: &str| {
-        world.json(&[
-            "charge",
-            "youtube",
-            "videos.list",
-            "--times",
-            times,
-            "--set",
-            ledger,
-            "--set",
-            "ledger.timeout=2s",
-        ])
-    };
-    let left = |charged: &serde_json::Value| charged["remaining"]["daily"].as_u64().unwrap();
-    assert_eq!(left(&charge("ledger.url=sqlite", "3")), 9_497);
-    assert_eq!(left(&charge(&redis, "4")), 9_493, "what the file holds");
-    assert_eq!(
-        left(&charge("ledger.url=sqlite", "5")),
-        9_488,
-        "what was charged over there"
-    );
-    assert_eq!(left(&charge(&redis, "1")), 9_487, "and what came since");
-    assert_eq!(left(&charge(&redis, "1")), 9_486, "each of it once");
-    let away = world.json(&[
-        "charge",
-        "youtube",
-        "videos.list",
-        "--set",
-        "ledger.url=redis://127.0.0.1:1",
-    ]);
-    assert_eq!(away["decision"], "unmetered");
-    assert_eq!(
-        left(&charge("ledger.url=sqlite", "1")),
-        9_484,
-        "what went unmetered too"
-    );
-}
-
-#[test]
-fn what_passes_and_journal_both_tell_is_charged_once_to_a_file_that_is_new() {
-    let server = RedisServer::start();
-    let mut world = world_over(&server, "{ quota = 100, window = \"24h\" }");
-    world.json(RUN);
-    world.json(&["charge", "youtube", "videos.list", "--times", "3"]);
-    world.set("ledger.url=sqlite");
-    world.json(&["charge", "youtube", "videos.list"]);
-    assert_eq!(world.charged("daily"), world.counted("daily") + 4);
-    world.ledger_at(server.port());
-    world.json(&["charge", "youtube", "videos.list"]);
-    assert_eq!(world.charged("daily"), world.counted("daily") + 5);
 }
 
 /// Twelve regions of four properties, each with a quota of its own.

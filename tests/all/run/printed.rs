@@ -1,6 +1,6 @@
 //! What is printed, where, and to whom it makes no difference.
 
-use std::io::{Read, pipe};
+use std::io::pipe;
 use std::process::Stdio;
 
 use crate::support::world::{Ran, World};
@@ -39,12 +39,14 @@ fn twice_verbose_a_run_logs_where_its_time_goes() {
 #[test]
 fn whoever_stops_reading_early_is_no_error() {
     let world = World::new();
-    let long: [&[&str]; 6] = [
+    let long: [&[&str]; 8] = [
         &["--region", "US", "--job", "trending", "-vv"],
         &["status"],
         &["completions", "bash"],
         &["man"],
         &["search", "a", "--format", "json"],
+        &["export", "--kind", "video"],
+        &["export", "--kind", "video", "--as", "csv"],
         &["--help"],
     ];
     for arguments in long {
@@ -57,10 +59,9 @@ fn whoever_stops_reading_early_is_no_error() {
             .output()
             .unwrap();
         assert_eq!(ran.status.code(), Some(0), "{arguments:?}: {ran:?}");
-        assert!(
-            !String::from_utf8(ran.stderr).unwrap().contains("panicked"),
-            "{arguments:?}"
-        );
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert!(!said.contains("panicked"), "{arguments:?}");
+        assert!(arguments.contains(&"-vv") || said.is_empty(), "{said}");
     }
 }
 
@@ -72,29 +73,6 @@ fn a_stderr_that_nobody_reads_is_no_error() {
     let mut command = world.command(&["--region", "US", "--job", "trending", "-vvv"]);
     let ran = command.stderr(Stdio::from(writing)).output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
-}
-
-#[test]
-fn a_full_disk_under_stdout_is_told() {
-    let Ok(mut full) = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/full")
-    else {
-        return;
-    };
-    let _ = full.read(&mut []);
-    let ran = World::new()
-        .command(&["status"])
-        .stdout(Stdio::from(full))
-        .output()
-        .unwrap();
-    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
-    assert!(
-        String::from_utf8(ran.stderr)
-            .unwrap()
-            .contains("cannot write to stdout")
-    );
 }
 
 #[test]

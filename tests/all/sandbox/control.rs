@@ -1,7 +1,6 @@
 use std::time::{Duration, Instant};
 
 use ingest_sandbox::{Options, Sandbox};
-use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -35,66 +34,20 @@ async fn requests_are_told_without_their_secret() {
 }
 
 #[tokio::test]
-async fn scripted_faults_hit_the_next_requests_and_no_more() {
+async fn a_request_is_refused_as_a_fault_says() {
     let table = Table::youtube().await;
-    let path = format!("{CHART}US");
-    table
-        .told(
-            "faults",
-            json!({ "times": 2, "after": 1, "call": "videos.list", "answer": "backend" }),
-        )
-        .await;
-    let mut statuses = Vec::new();
-    for _ in 0..4 {
-        statuses.push(table.ask(&path).await.status().as_u16());
-    }
-    assert_eq!(statuses, [200, 503, 503, 200]);
-    assert_eq!(table.used("daily"), 4, "what fails is counted too");
-}
-
-#[tokio::test]
-async fn every_kind_of_bad_answer_can_be_had() {
-    let table = Table::youtube().await;
-    let path = format!("{CHART}US");
-    let kinds = [
-        "no_body",
-        "html",
-        "list",
-        "null_records",
-        "plain_error",
-        "spent",
-        "slow_down",
-        "denied",
-        "bad_cursor",
-    ];
-    let mut statuses = Vec::new();
-    for kind in kinds {
+    for (kind, status, text) in [
+        ("plain_error", 400, "that did not work"),
+        ("spent", 429, "The quota of daily is exhausted."),
+        ("slow_down", 429, "The quota of daily is exhausted."),
+        ("denied", 401, "The secret is invalid."),
+        ("bad_cursor", 400, "The cursor is invalid for this list."),
+    ] {
         table.told("faults", json!({ "answer": kind })).await;
-        let response = table.ask(&path).await;
-        statuses.push(response.status().as_u16());
-        let text = response.text().await.unwrap();
-        match kind {
-            "no_body" => assert_eq!(text, ""),
-            "html" => assert!(text.starts_with("<!doctype html>")),
-            "null_records" => assert!(text.contains("\"items\":[null,null")),
-            "denied" => assert!(text.contains("The secret is invalid.")),
-            "spent" => assert!(text.contains("The quota of daily is exhausted.")),
-            _ => {}
-        }
+        let response = table.ask(&format!("{CHART}US")).await;
+        assert_eq!(response.status(), status, "{kind}");
+        assert!(response.text().await.unwrap().contains(text), "{kind}");
     }
-    assert_eq!(statuses, [200, 200, 200, 200, 400, 429, 429, 401, 400]);
-    table
-        .told(
-            "faults",
-            json!([{ "status": 418, "headers": { "retry-after": "9" }, "body": "tea" }]),
-        )
-        .await;
-    let response = table.ask(&path).await;
-    assert_eq!(
-        (response.status(), &response.headers()["retry-after"]),
-        (StatusCode::IM_A_TEAPOT, &"9".parse().unwrap())
-    );
-    assert_eq!(response.text().await.unwrap(), "tea");
 }
 
 #[tokio::test]
@@ -109,43 +62,6 @@ async fn a_token_can_be_made_to_repeat() {
         .json(&format!("{path}&pageToken={}", token.as_str().unwrap()))
         .await;
     assert_eq!(second["nextPageToken"], token);
-}
-
-#[tokio::test]
-async fn a_dropped_connection_gives_no_answer_and_half_a_body_ends_early() {
-    let table = Table::youtube().await;
-    let request = || {
-        let url = table.url("youtube", &format!("{CHART}US"));
-        table.client.get(url).header("x-goog-api-key", "any")
-    };
-    table.told("faults", json!({ "answer": "drop" })).await;
-    assert!(request().send().await.is_err());
-    table.told("faults", json!({ "answer": "half_body" })).await;
-    let half = request().send().await.unwrap();
-    assert_eq!(half.status(), 200);
-    assert!(half.bytes().await.is_err());
-    table.told("faults", json!({ "answer": "endless" })).await;
-    let mut endless = request().send().await.unwrap();
-    for _ in 0..200 {
-        assert!(!endless.chunk().await.unwrap().unwrap().is_empty());
-    }
-    assert_eq!(table.report("requests").await[0]["status"], 0);
-}
-
-#[tokio::test]
-async fn a_list_can_be_given_another_length() {
-    let table = Table::youtube().await;
-    for (total, on_page, more) in [
-        (0, 0, false),
-        (1, 1, false),
-        (50, 50, false),
-        (51, 50, true),
-    ] {
-        table.told("totals", json!({ "videos.list": total })).await;
-        let page = table.json(&format!("{CHART}US")).await;
-        assert_eq!(page["items"].as_array().unwrap().len(), on_page);
-        assert_eq!(page.get("nextPageToken").is_some(), more);
-    }
 }
 
 #[tokio::test]

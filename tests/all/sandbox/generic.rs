@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use ingest_config::{Class, Config, RuleBody, classify};
 use ingest_quota::Units;
-use ingest_sandbox::{Options, Sandbox};
+use ingest_sandbox::Options;
 use reqwest::{RequestBuilder, Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Table, invented};
 use crate::support::world::World;
@@ -118,131 +118,6 @@ async fn pages_are_turned_by_a_url_in_the_body_that_holds_no_secret() {
     assert_walked(&pages);
 }
 
-#[tokio::test]
-async fn a_call_without_pages_answers_all_at_once() {
-    let table = plain(r#"{ kind = "none" }"#).await;
-    assert_eq!(list(&table.page("US", &[]).await).len(), 20);
-}
-
-#[tokio::test]
-async fn a_post_carries_its_offset_in_the_body() {
-    let config = invented(
-        r#"
-        regions = ["US"]
-        [upstreams.reports]
-        base_url = "https://reports.example.com"
-        auth = { bearer = true }
-        [upstreams.reports.calls."run"]
-        path = "v1/{{x}}/properties/{region}:runReport"
-        method = "POST"
-        cost = 5
-        json = { country = "{region}" }
-        page = { kind = "offset", param = "offset", in = "body", size_param = "limit", size = 10, total = "/rowCount" }
-        records = { at = "/rows", kind = "row", id = ["/dimensionValues/0/value", "/dimensionValues/1/value"], columns = { users = "/metricValues/0/value" } }
-        [credentials.reports]
-        upstream = "reports"
-        secret = { command = ["token"] }
-        limits = { daily = { quota = 100, resets = "UTC" } }
-        "#,
-    );
-    let table = Table::laid(&config, Options::default()).await;
-    let ask = |offset: u64| {
-        let request = table
-            .client
-            .post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"));
-        let request = request.json(&json!({ "country": "US", "offset": offset, "limit": 10 }));
-        request.bearer_auth(Sandbox::secret_of("reports")).send()
-    };
-    let (first, last) = (
-        good(ask(0).await.unwrap()).await,
-        good(ask(30).await.unwrap()).await,
-    );
-    assert_eq!(
-        (
-            first["rowCount"].as_u64(),
-            first["rows"].as_array().unwrap().len()
-        ),
-        (Some(35), 10)
-    );
-    assert_eq!(last["rows"].as_array().unwrap().len(), 5);
-    assert!(first["rows"][0]["dimensionValues"][1]["value"].is_string());
-    assert!(first["rows"][0]["metricValues"][0]["value"].is_number());
-    assert_eq!(table.used("daily"), 10);
-    let unauthorized = table
-        .client
-        .post(table.url("reports", "v1/%7Bx%7D/properties/US:runReport"))
-        .send();
-    assert_eq!(unauthorized.await.unwrap().status(), 401);
-}
-
-#[tokio::test]
-async fn whatever_the_configuration_reads_of_a_record_is_there() {
-    let table = plain(r#"{ kind = "none" }"#).await;
-    let page = table.page("US", &[]).await;
-    for record in page["data"]["list"].as_array().unwrap() {
-        assert!(record["part"][1]["id"].is_string());
-        assert!(record["names"][0]["text"].is_string());
-        assert!(record["counts"]["stars"].is_u64());
-        assert!(record["made"].as_str().unwrap().starts_with("202"));
-        assert!(record["labels"][0].is_string());
-        assert!(
-            record["owner"]["id"].is_string(),
-            "what a job asks for next"
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_batch_of_ids_is_answered_id_by_id() {
-    let table = plain(r#"{ kind = "none" }"#).await;
-    let url = table.url("plain", "things");
-    let asked: Vec<String> = (0..200).map(|number| format!("of-{number}")).collect();
-    let mut found = Vec::new();
-    for batch in asked.chunks(50) {
-        let page = good(
-            table
-                .client
-                .get(&url)
-                .query(&[("only", batch.join(","))])
-                .send()
-                .await
-                .unwrap(),
-        )
-        .await;
-        found.extend(
-            page.as_array()
-                .unwrap()
-                .iter()
-                .map(|record| record["id"].as_str().unwrap().to_owned()),
-        );
-    }
-    assert!(
-        found.len() > 180 && found.len() < 200,
-        "a few are gone: {}",
-        found.len()
-    );
-    assert!(found.iter().all(|id| asked.contains(id)));
-}
-
-#[tokio::test]
-async fn regions_overlap_and_every_process_tells_the_same() {
-    let page = r#"{ kind = "number", param = "page", size = 100 }"#;
-    let (table, other) = (plain(page).await, plain(page).await);
-    let mut regions = Vec::new();
-    for region in ["US", "GB"] {
-        let mut all = BTreeSet::new();
-        for number in 1..=4 {
-            let query = [("page", number.to_string())];
-            let page = table.page(region, &query).await;
-            assert_eq!(page, other.page(region, &query).await);
-            all.extend(list(&page));
-        }
-        regions.push(all);
-    }
-    assert_eq!(regions[0].len(), 350);
-    assert_eq!(regions[0].intersection(&regions[1]).count(), 140);
-}
-
 /// What the upstream's own rules make of an answer.
 async fn class(config: &Config, response: Response) -> Option<Class> {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -340,50 +215,6 @@ async fn a_retry_after_is_when_the_request_fits() {
     );
     table.clock.pass(Duration::from_secs(9));
     table.page("US", &[]).await;
-}
-
-/// Rules of which the first two look into details, as those of the shipped configuration.
-const SPENT_BY_DETAILS: &str = r#"errors = [
-    { status = [403, 429], at = "/error/details/*/metadata/quota_unit", is = "1/d/*", class = "spent", limit_at = "/error/details/*/metadata/quota_limit" },
-    { status = [403, 429], at = "/error/details/*/metadata/quota_limit", is = ["*PerDayPerProject", "*PerDay"], class = "spent", limit_at = "/error/details/*/metadata/quota_limit" },
-    { status = [403, 429], at = "/error/errors/*/reason", is = ["quotaExceeded", "dailyLimitExceeded"], class = "spent" },
-]"#;
-
-#[tokio::test]
-async fn a_refusal_that_rules_know_by_its_details_has_them() {
-    let page = r#"{ kind = "none" }"#;
-    let named = r#"limits = { daily = { quota = 9, resets = "UTC", upstream_name = "TokensPerDayPerProject" } }"#;
-    for credential in [DAILY, named] {
-        let config = api(page, SPENT_BY_DETAILS, credential);
-        let table = Table::laid(
-            &config,
-            Options {
-                quota: Some(Units::new(1)),
-                ..Options::default()
-            },
-        )
-        .await;
-        table.page("US", &[]).await;
-        let response = table.things("US", &[]).send().await.unwrap();
-        assert_eq!(class(&config, response).await, Some(Class::Spent));
-    }
-}
-
-#[tokio::test]
-async fn without_rules_a_spent_quota_is_429() {
-    let config = api(r#"{ kind = "none" }"#, "", DAILY);
-    let table = Table::laid(
-        &config,
-        Options {
-            quota: Some(Units::new(1)),
-            ..Options::default()
-        },
-    )
-    .await;
-    table.page("US", &[]).await;
-    let response = table.things("US", &[]).send().await.unwrap();
-    assert_eq!(response.status(), 429);
-    assert!(response.json::<Value>().await.unwrap()["message"].is_string());
 }
 
 #[tokio::test]

@@ -36,26 +36,6 @@ fn class(config: &Config, status: u16, body: &Value) -> Option<Class> {
 }
 
 #[tokio::test]
-async fn each_limit_is_counted_by_the_cost_of_the_call() {
-    let table = Table::youtube().await;
-    table.json(&format!("{CHART}US")).await;
-    table.json("search?part=snippet&regionCode=US").await;
-    assert_eq!((table.used("daily"), table.used("search")), (101, 1));
-    assert_eq!(table.sandbox.requests(), 2);
-}
-
-#[tokio::test]
-async fn a_spent_pool_is_refused_as_the_rules_know_it() {
-    let table = Table::laid(&shipped(&[]), granting(2)).await;
-    assert_eq!([status(&table).await, status(&table).await], [200, 200]);
-    let response = table.ask(&format!("{CHART}US")).await;
-    assert_eq!(response.status(), 429);
-    let body: Value = response.json().await.unwrap();
-    assert_eq!(body["message"], "The quota of daily is exhausted.");
-    assert_eq!(class(&shipped(&[]), 429, &body), Some(Class::Spent));
-}
-
-#[tokio::test]
 async fn a_spent_bucket_of_its_own_is_refused_by_its_own_name() {
     let config = shipped(&[
         "credentials.youtube.limits.search.quota=11",
@@ -71,17 +51,6 @@ async fn a_spent_bucket_of_its_own_is_refused_by_its_own_name() {
     let metadata = &body["error"]["details"][0]["metadata"];
     assert_eq!(metadata["quota_limit"], "defaultSearchListPerDayPerProject");
     assert_eq!(class(&config, 429, &body), Some(Class::Spent));
-}
-
-#[tokio::test]
-async fn a_short_window_is_a_rate() {
-    let config = with_daily("{ quota = 10_000, window = \"1min\" }");
-    let table = Table::laid(&config, granting(1)).await;
-    assert_eq!(status(&table).await, 200);
-    let response = table.ask(&format!("{CHART}US")).await;
-    assert_eq!(response.status(), 429);
-    let body: Value = response.json().await.unwrap();
-    assert_eq!(class(&config, 429, &body), Some(Class::SlowDown));
 }
 
 #[tokio::test]

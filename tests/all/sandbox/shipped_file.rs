@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ingest_sandbox::{Options, Sandbox};
+use ingest_sandbox::Options;
 use serde_json::Value;
 
 use super::{CHART, Table, ids, shipped, texts};
@@ -152,42 +152,4 @@ async fn a_walk_goes_on_in_another_sandbox_of_the_same_seed() {
     assert_eq!(second.json(&path).await, page);
     let on = format!("{path}&pageToken={token}");
     assert_eq!(second.json(&on).await, first.json(&on).await);
-}
-
-#[tokio::test]
-async fn a_missing_or_wrong_key_is_refused_and_counts_for_nobody() {
-    let table = Table::youtube().await;
-    let url = table.url("youtube", &format!("{CHART}US"));
-    for key in [None, Some(""), Some("wrong")] {
-        let request = table.client.get(&url);
-        let request = key.into_iter().fold(request, |request, key| {
-            request.header("x-goog-api-key", key)
-        });
-        assert_eq!(request.send().await.unwrap().status(), 401);
-    }
-    assert_eq!(table.used("daily"), 0);
-}
-
-#[tokio::test]
-async fn any_other_key_is_the_first_credentials() {
-    let table = Table::youtube().await;
-    let url = table.url("youtube", &format!("{CHART}US"));
-    let request = table.client.get(url).header("x-goog-api-key", "whatever");
-    assert_eq!(request.send().await.unwrap().status(), 200);
-    assert_eq!(table.used("daily"), 1);
-}
-
-#[tokio::test]
-async fn what_the_client_has_is_not_sent_again() {
-    let table = Table::youtube().await;
-    let path = format!("{CHART}US");
-    let tag = table.ask(&path).await.headers()["etag"].clone();
-    let request = table
-        .client
-        .get(table.url("youtube", &path))
-        .header("if-none-match", tag)
-        .header("x-goog-api-key", Sandbox::secret_of("youtube"));
-    let response = request.send().await.unwrap();
-    assert_eq!(response.status(), 304);
-    assert_eq!(response.text().await.unwrap(), "");
 }

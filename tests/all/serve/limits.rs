@@ -47,71 +47,6 @@ fn a_request_beyond_the_limit_says_when_the_next_one_fits() {
     assert_eq!(served.get("/api/v1/history").status, 200);
 }
 
-/// Sends these requests over one connection, and returns the statuses.
-fn pipelined(served: &Served, requests: impl Iterator<Item = String>) -> Vec<u16> {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
-    let mut reader = stream.try_clone().unwrap();
-    let requests: Vec<String> = requests.collect();
-    let count = requests.len();
-    let writer = std::thread::spawn(move || {
-        for batch in requests.chunks(100) {
-            stream.write_all(batch.concat().as_bytes()).unwrap();
-        }
-        stream
-    });
-    let (mut text, mut statuses) = (String::new(), Vec::new());
-    let mut bytes = vec![0; 1 << 16];
-    while statuses.len() < count {
-        let read = reader.read(&mut bytes).unwrap();
-        assert!(read > 0, "closed after {}", statuses.len());
-        text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
-        let mut rest = text.as_str();
-        while let Some((_, status)) = rest.split_once("HTTP/1.1 ")
-            && let Some((status, after)) = status.split_at_checked(3)
-        {
-            statuses.push(status.parse().unwrap());
-            rest = after;
-        }
-        // The beginning of a status line may be at the end.
-        text = rest[rest.len().saturating_sub(20)..].to_owned();
-    }
-    drop(writer.join().unwrap());
-    statuses
-}
-
-#[test]
-fn very_many_addresses_take_bounded_memory() {
-    let served = Served::new(&[
-        "serve.readers={ quota = 60, window = \"1h\" }",
-        "serve.trusted_hops=1",
-        CLIENT,
-    ]);
-    assert_eq!(served.get("/nothing").status, 404);
-    let before = served.resident();
-    let request = |n: u32| {
-        let [_, b, c, d] = n.to_be_bytes();
-        format!(
-            "GET /nothing HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 11.{b}.{c}.{d}\r\n\r\n"
-        )
-    };
-    let statuses = pipelined(&served, (0..99_999).map(request));
-    assert!(statuses.iter().all(|status| *status == 404));
-    // Those beyond the most that are counted share what one client has.
-    let beyond = pipelined(&served, (100_000..100_200).map(request));
-    assert_eq!(beyond.iter().filter(|status| **status == 404).count(), 60);
-    let bearer = format!("Authorization: Bearer {TOKEN}");
-    let with_token = served.send("GET /nothing", &[&bearer], "");
-    assert_eq!(with_token.status, 404, "a token has its own limit");
-    let grown = served.resident().saturating_sub(before);
-    assert!(grown < 50, "{grown} MiB more");
-    assert_eq!(
-        pipelined(&served, (0..3).map(request)),
-        [404, 404, 404],
-        "nobody is forgotten"
-    );
-}
-
 /// The name and the parameters of the only member of a list, as an independent parser of structured fields reads it.
 fn member(field: &str) -> (String, Vec<(String, i64)>) {
     let list: sfv::List = sfv::Parser::new(field).parse().unwrap();
@@ -171,7 +106,7 @@ fn a_server_that_many_read_at_once_takes_little_memory() {
                     "/api/v1/records/video",
                 ] {
                     // A server that is too busy for a request asks its client to send it again.
-                    let statuses = (0..100).map(|_| served.get(path).status);
+                    let statuses = (0..40).map(|_| served.get(path).status);
                     let status = statuses.into_iter().find(|status| *status != 503);
                     assert_eq!(status, Some(200), "{path}");
                 }

@@ -101,19 +101,13 @@ impl Served {
         rustix::process::kill_process(pid.unwrap(), signal).unwrap();
     }
 
-    /// The memory of the server, in MiB.
-    pub fn resident(&self) -> u64 {
-        self.memory("VmRSS:")
-    }
-
-    /// The same without the program's code.
+    /// The memory of the server without the program's code, in MiB.
     pub fn allocated(&self) -> u64 {
-        self.memory("RssAnon:")
-    }
-
-    fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("RssAnon:"))
+            .unwrap();
         line.split_whitespace()
             .nth(1)
             .unwrap()

@@ -150,11 +150,6 @@ impl Browser {
         );
     }
 
-    pub(crate) fn allow_scripts(&self, allowed: bool) {
-        let value = json!({ "value": !allowed });
-        self.devtools("Emulation.setScriptExecutionDisabled", value);
-    }
-
     /// What the console says since it was last asked for.
     pub(crate) fn console(&self) -> Vec<String> {
         let entries = self.command("se/log", json!({ "type": "browser" }));

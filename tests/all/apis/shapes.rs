@@ -40,23 +40,3 @@ fn a_parameter_of_a_token_request_replaces_the_usual_one() {
     let report = run(&world);
     assert_eq!(report["outcome"], "complete", "{report}");
 }
-
-#[test]
-fn a_sandbox_run_refuses_a_catalog_that_it_would_not_use() {
-    let directory = tempfile::tempdir().unwrap();
-    for (set, code) in [
-        ("catalog.url=\"postgres://me@127.0.0.1/db\"", 2),
-        ("ledger.url=sqlite", 0),
-    ] {
-        let ran = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ingest"))
-            .current_dir(directory.path())
-            .env_clear()
-            .env("INGEST_STATE_DIR", directory.path().join("state"))
-            .args(["--region", "all", "--sandbox", "--dry-run", "--set", set])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(code), "{set}: {said}");
-        assert!(code == 0 || said.contains("remove this --set"), "{said}");
-    }
-}

@@ -100,23 +100,3 @@ fn a_restored_ledger_grants_nothing_twice() {
     assert_eq!(world.charged("daily"), charged + 1);
     assert_eq!(identity(&path), identified);
 }
-
-#[test]
-fn tables_of_another_program_are_no_catalog() {
-    let world = World::new();
-    fs::create_dir_all(world.state_dir()).unwrap();
-    let path = world.state_dir().join("catalog.db");
-    Connection::open(&path)
-        .unwrap()
-        .execute_batch("create table somebodys (a)")
-        .unwrap();
-    for arguments in [&["history"][..], &TRENDING] {
-        let ran = world.ingest(arguments);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        assert!(
-            ran.stderr.contains("catalog.db") && ran.stderr.contains("not those of a catalog"),
-            "{ran:?}"
-        );
-    }
-    assert_eq!(world.requests(), 0);
-}

@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use crate::support::world::World;
-use ingest_quota::Units;
 
 /// Thirty regions with one page each, of which a day holds twelve.
 fn half_walked() -> World {
@@ -69,57 +68,6 @@ fn status_begins_with_a_verdict_and_shows_the_worst_regions_first() {
     assert_eq!(unknown.code, 2, "{unknown:?}");
     let json = world.json(&["status", "--job", "trending", "--region", "JP"]);
     assert_eq!(json["regions"].as_array().unwrap().len(), 1, "{json}");
-}
-
-#[test]
-fn a_forecast_names_a_closed_limit_and_shows_what_fits_once_it_is_open() {
-    let world = World::with(|options| options.quota = Some(Units::new(3)));
-    let stopped = world.ingest(&["--region", "US", "--job", "trending"]);
-    assert_eq!(stopped.code, 0, "{stopped:?}");
-    let forecast = ["forecast", "--schedule", "0 */6 * * *", "--days", "1"];
-    let shown = world.ingest(&[&forecast[..], &["--job", "trending"]].concat());
-    assert_eq!(shown.code, 0, "{shown:?}");
-    let closed = "youtube/daily is closed by the upstream until ";
-    assert!(shown.stdout.contains(closed), "{shown:?}");
-    let json = world.json(&[&forecast[..], &["--job", "trending"]].concat());
-    assert_eq!(json["closed"][0]["limit"], "daily", "{json}");
-    assert_eq!(json["jobs"][0]["most_regions"], 8, "{json}");
-}
-
-#[test]
-fn history_shows_the_wanted_jobs_and_regions_since_a_day() {
-    let world = half_walked();
-    let rows = |more: &[&str]| {
-        let history = world.json(&[&["history"], more].concat());
-        history["rows"].as_array().unwrap().len()
-    };
-    for since in [
-        "yesterday",
-        "today",
-        "2026-01-01",
-        "2026-01-01T00:00:00Z",
-        "7d",
-    ] {
-        assert_eq!(rows(&["--since", since]), 12, "{since}");
-    }
-    assert_eq!(rows(&["--job", "discover"]), 0);
-    let each = ["AE", "AR", "JP"].map(|region| rows(&["--region", region]));
-    assert_eq!(rows(&["--region", "AE,AR,JP"]), each.iter().sum::<usize>());
-    for command in [
-        &["history"][..],
-        &["search", "a"],
-        &["export", "--kind", "video"],
-    ] {
-        let wrong = world.ingest(&[command, &["--since", "last week"]].concat());
-        assert_eq!(wrong.code, 2, "{wrong:?}");
-        assert!(wrong.stderr.contains("yesterday"), "{wrong:?}");
-        assert_eq!(
-            world
-                .ingest(&[command, &["--since", "yesterday"]].concat())
-                .code,
-            0
-        );
-    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A state directory that cannot be used: one clear line, exit 1, and nothing requested.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::world::World;
@@ -34,28 +33,6 @@ fn landed() -> World {
     assert_eq!(world.ingest(&RUN).code, 0);
     world.set("jobs.trending.every=1us");
     world
-}
-
-#[test]
-fn a_state_directory_that_cannot_be_made_or_written_is_named() {
-    let world = World::new();
-    fs::write(world.directory.path().join("file"), "").unwrap();
-    assert_refused(
-        &world,
-        &[&RUN, ["--state-dir", "file/state"].as_slice()].concat(),
-        &["file/state", "--state-dir"],
-    );
-    if rustix::process::geteuid().is_root() {
-        return; // Whom no permission stops.
-    }
-    let sealed = world.directory.path().join("sealed");
-    fs::create_dir(&sealed).unwrap();
-    fs::set_permissions(&sealed, fs::Permissions::from_mode(0o500)).unwrap();
-    assert_refused(
-        &world,
-        &[&RUN, ["--state-dir", "sealed"].as_slice()].concat(),
-        &["sealed"],
-    );
 }
 
 #[test]

@@ -26,23 +26,6 @@ fn sixteen_processes_over_redis_spend_exactly_what_is_left() {
     assert_eq!((world.counted("daily"), world.charged("daily")), (25, 25));
 }
 
-/// Regions that walk one after another fill each its own batches, and take as long as all of them.
-#[test]
-fn without_its_redis_a_run_takes_the_requests_that_it_takes_with_it() {
-    let mut server = RedisServer::start();
-    let with_ledger = World::configured(&[], |_| {}).json(RUN);
-    let mut world = World::configured(&[], |_| {});
-    world.ledger_at(server.port());
-    world
-        .set("ledger.unmetered_max=500")
-        .set("ledger.timeout=250ms");
-    server.kill();
-    let without = world.json(RUN);
-    assert_eq!(without["outcome"], "complete", "{without}");
-    assert_eq!(without["requests"], with_ledger["requests"]);
-    assert_eq!(without["unmetered_units"], world.counted("daily"));
-}
-
 #[test]
 fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_trusts() {
     let directory = tempfile::tempdir().unwrap();

@@ -65,7 +65,15 @@ impl Review<'_> {
         if page.listed > 0 {
             list.cut_at.clone_from(&page.unread.cut);
         }
-        if let Some((at, total)) = reported(self, page).or_else(|| pages(self, page)) {
+        // On the last page, it says that the list is cut.
+        let rest = page.unread.rest.as_ref().filter(|_| page.next.is_some());
+        let rest = rest.map(|(at, rest)| {
+            let total = list.records.saturating_add(list.unlisted);
+            let at = format!("the sum of the records so far and {at}");
+            (at, total.saturating_add(*rest))
+        });
+        let reported = reported(self, page).or_else(|| pages(self, page));
+        if let Some((at, total)) = reported.or(rest) {
             list.report(at, total);
         }
     }

@@ -77,6 +77,12 @@ const UNSUCCESSFUL: [&str; 6] = [
     "partial_success",
 ];
 
+/// A word of a response's own state, in an object, where its list is not whole. A thing can be `incomplete`, too.
+const NOT_WHOLE: [&str; 4] = ["incomplete", "partial", "partial_results", "truncated"];
+
+/// Codes of a warning that records are missing.
+const UNREACHED: [&str; 3] = ["partial_success", "partial_response", "unreachable"];
+
 /// Texts that stand where an error would, and say that there is none.
 const NO_ERROR: [&str; 10] = [
     "false",
@@ -115,16 +121,18 @@ impl Beside {
             .split_last()
             .is_some_and(|(_, above)| above.iter().any(is_within));
         let is_refusal = code.is_some_and(|code| is_refusal(&code));
+        let is_failure = is_error(name, value, (path, is_of_request))
+            || is_of_request && lacks_source(name, value);
         // Errors can be what is listed.
         let is_list = list.tokens().starts_with(path);
-        if !is_inside && !is_list && (is_refusal || is_error(name, value, (path, is_of_request))) {
+        if !is_inside && !is_list && (is_refusal || is_failure) {
             self.errors.insert(place, said(value));
         }
     }
 }
 
 /// Whether a member is one of the response, of an object that holds the list, or of what the response says of the request.
-fn is_of_request(path: &[String], list: &Pointer) -> bool {
+pub fn is_of_request(path: &[String], list: &Pointer) -> bool {
     let Some((_, above)) = path.split_last() else {
         return false;
     };
@@ -162,7 +170,42 @@ fn is_refusal(code: &str) -> bool {
 /// passes.
 pub fn says_part(place: &str, said: &str) -> bool {
     let name = MemberName::of(place.rsplit('/').next().unwrap_or(place));
-    name.says(Sign::NotWhole) || says_transient(said)
+    name.says(Sign::NotWhole) || name.says(Sign::Unreached) || says_transient(said)
+}
+
+/// Whether a member says that something could not be asked for its records: it names that, counts shards that failed without an error of
+/// their own, or is a warning with a code that says so.
+fn lacks_source(name: &MemberName, value: &Value) -> bool {
+    let says_so = |warning: &Value| {
+        let code = warning["code"].as_str().map(str::to_ascii_lowercase);
+        code.is_some_and(|code| UNREACHED.contains(&code.as_str()))
+    };
+    let failed = value["failed"].as_u64();
+    match name.plain.as_str() {
+        "warning" => says_so(value),
+        "warnings" => value
+            .as_array()
+            .is_some_and(|warnings| warnings.iter().any(says_so)),
+        "shards" => failed.is_some_and(|failed| failed > 0) && !has_content(&value["failures"]),
+        _ => name.says(Sign::Unreached) && value.is_array() && has_content(value),
+    }
+}
+
+/// Whether a word of the response's state, such as `type` in `request_status`, says that the list is not whole.
+pub fn says_not_whole(word: &Value, path: &[String], list: &Pointer) -> bool {
+    let [above @ .., state, name] = path else {
+        return false;
+    };
+    let (of, name) = (MemberName::of(state), MemberName::of(name));
+    let is_of_state = of.says(Sign::State) || of.plain == "requeststatus";
+    let is_word = name.says(Sign::State) || matches!(name.plain.as_str(), "code" | "type");
+    let is_beside =
+        list.tokens().starts_with(above) && list.tokens().get(above.len()) != Some(state);
+    let text = word.as_str().map(str::to_ascii_lowercase);
+    is_of_state
+        && is_word
+        && is_beside
+        && text.is_some_and(|text| NOT_WHOLE.contains(&text.as_str()))
 }
 
 /// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there. `list`: the
@@ -238,7 +281,7 @@ pub fn has_content(value: &Value) -> bool {
 }
 
 /// Words of a transient failure.
-const TRANSIENT: [&str; 12] = [
+const TRANSIENT: [&str; 13] = [
     "exceed",
     "internal",
     "limit reached",
@@ -251,6 +294,7 @@ const TRANSIENT: [&str; 12] = [
     "too many",
     "try again",
     "unavailable",
+    "unreachable",
 ];
 
 /// What an error says: its message, or else itself.
@@ -399,6 +443,23 @@ fn names(text: &str, id: &str) -> bool {
         let after = after.and_then(|text| text.chars().next());
         !is_part(before) && !is_part(after)
     })
+}
+
+/// Whether the text of a header for warnings says that the list is cut. What is said of the number of requests is said of no list.
+pub fn warns_of_cut(text: &str) -> bool {
+    const CUT: [&str; 5] = ["exceeded", "incomplete", "limit", "partial", "truncated"];
+    const OTHER: [&str; 7] = [
+        "deprecat",
+        "per minute",
+        "quota",
+        "rate limit",
+        "rate-limit",
+        "ratelimit",
+        "throttl",
+    ];
+    let text = text.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    has(&CUT) && !has(&OTHER)
 }
 
 /// What says that a success is a part of what was requested: a status that is not one of a whole response. `None`: it is whole, or

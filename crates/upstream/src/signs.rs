@@ -17,6 +17,10 @@ pub enum Sign {
     Cut,
     /// What of the request the response does not answer.
     Rest,
+    /// The number of records that the list lacks.
+    Left,
+    /// What could not be asked for its records: places, or shards with the number of those that failed.
+    Unreached,
     /// A flag: this is the last page.
     Done,
     /// One of those which says that there is more where it is false: a list can be complete or not in other ways.
@@ -50,7 +54,7 @@ pub enum Sign {
 }
 
 /// The names, in lower case without marks between words.
-const NAMES: [(Sign, &str); 20] = [
+const NAMES: [(Sign, &str); 22] = [
     (
         Sign::Next,
         "lastevaluatedkey next nextbatch nextcontinuationtoken nextcursor nexthref nextid nextindex nextkey nextlink nextmarker nextmaxid \
@@ -76,6 +80,11 @@ const NAMES: [(Sign, &str); 20] = [
         Sign::Rest,
         "unprocessed unprocessedentries unprocessedids unprocesseditems unprocessedkeys",
     ),
+    (Sign::Left, "omittedcount remainingcount"),
+    (
+        Sign::Unreached,
+        "missinglocations missingregions missingzones shards unreachable unreachablelocations unreachableregions unreachablezones",
+    ),
     (
         Sign::Done,
         "complete done endofdata endoflist endofrecords endofresults endofstream finished isend isfinal islast islastpage last lastpage \
@@ -83,8 +92,8 @@ const NAMES: [(Sign, &str); 20] = [
     ),
     (
         Sign::NotDone,
-        "done endofdata endoflist endofrecords endofresults endofstream isend isfinal islast islastpage last lastpage nomore \
-        nomorepages nomoreresults",
+        "done endofdata endoflist endofrecords endofresults endofstream iscomplete isend isfinal islast islastpage last lastpage \
+        nomore nomorepages nomoreresults",
     ),
     (
         Sign::Pages,
@@ -107,7 +116,7 @@ const NAMES: [(Sign, &str); 20] = [
     (
         Sign::NotWhole,
         "dataincomplete degraded haserror haserrors hasincompleteresults hasmissingdata incomplete incompletedata incompleteresult \
-        incompleteresults isdegraded isincomplete ispartial ispartialdata ispartialresult ispartialresults isratelimited istimedout \
+        incompleteresults incompletesearch isdegraded isincomplete ispartial ispartialdata ispartialresult ispartialresults isratelimited istimedout \
         limitexceeded partial partialcontent partialdata partialresponse partialresult partialresults partialsuccess quotaexceeded \
         ratelimited ratelimitexceeded resultsincomplete resultspartial terminatedearly throttled timedout",
     ),

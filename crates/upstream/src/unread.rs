@@ -1,9 +1,12 @@
 //! What a response says about its list although the configuration does not read it: a next page, the number of all records.
 
+use reqwest::header::HeaderName;
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, has_content, says_failure, says_transient};
+use super::beside::{
+    Beside, has_content, is_of_request, says_failure, says_not_whole, says_transient, warns_of_cut,
+};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -17,6 +20,8 @@ pub struct Unread {
     pub next: Option<String>,
     /// A place that says that the response is cut.
     pub cut: Option<String>,
+    /// A place with the number of records behind the page, and that number.
+    pub rest: Option<(String, u64)>,
     /// A place beside a list that holds a part of the records, and that says that this list goes on.
     pub cut_part: Option<String>,
     /// A place with the URL of another page of the list, which can be the next.
@@ -77,6 +82,9 @@ const NEXT_HEADERS: [&str; 8] = [
 /// Headers that are `true` where there are more pages.
 const MORE_HEADERS: [&str; 3] = ["x-has-more", "x-has-next", "x-has-next-page"];
 
+/// Headers that are `true` where the response is cut.
+const CUT_HEADERS: [&str; 3] = ["x-result-truncated", "x-results-truncated", "x-truncated"];
+
 /// Headers with the number of all records.
 const TOTAL_HEADERS: [&str; 8] = [
     "x-total-count",
@@ -114,7 +122,9 @@ pub fn read(
     let are_several = |pages: &str| pages.parse().is_ok_and(|pages: u64| pages > 1);
     let has_pages = || header_of(response, &PAGES_HEADERS, are_several);
     let has_pages = search.has_pages.or_else(has_pages);
-    let says_more = search.says_more.or(has_pages.filter(|_| has_one_page));
+    found.cut = found.cut.or_else(|| cut_header(response));
+    let says_more = search.says_more.or(found.cut.clone());
+    let says_more = says_more.or(has_pages.filter(|_| has_one_page));
     let says_more = says_more.or_else(|| says_pagination(response).filter(|_| has_one_page));
     if paging.total.is_none() {
         found.total = found.total.or_else(|| total_header(response));
@@ -203,6 +213,21 @@ fn says_pagination(response: &Response) -> Option<String> {
     Some(format!("the header `{PAGINATION}`"))
 }
 
+/// A header that says that the response is cut, in words.
+fn cut_header(response: &Response) -> Option<String> {
+    let names = response.headers.keys().map(HeaderName::as_str);
+    let mut warnings = names.filter(|name| name.ends_with("warning"));
+    let warns = |name: &&str| response.headers(name).any(|text| warns_of_cut(&text));
+    let flag = header_of(response, &CUT_HEADERS, is_true);
+    let warning = || Some(format!("the header `{}`", warnings.find(warns)?));
+    flag.or_else(warning)
+}
+
+/// Whether a header says that what its name says is so.
+fn is_true(text: &str) -> bool {
+    text.eq_ignore_ascii_case("true")
+}
+
 /// What leads on in the header `Link`.
 fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<String> {
     let values = link_values(&response.headers);
@@ -212,11 +237,7 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
     }
     let is_token = paging.next_header.is_none();
     let token = || header_of(response, &NEXT_HEADERS, |next| !next.is_empty());
-    let flag = || {
-        header_of(response, &MORE_HEADERS, |says| {
-            says.eq_ignore_ascii_case("true")
-        })
-    };
+    let flag = || header_of(response, &MORE_HEADERS, is_true);
     if let Some(header) = is_token.then(token).flatten().or_else(flag) {
         return Some(header);
     }
@@ -360,7 +381,9 @@ impl<'a> PlaceSearch<'a> {
             let place = |at: &str| format!("`{above}/*{}`", at.trim_matches('`'));
             let found = search.found;
             // A group of tasks can be done, too.
-            let says_more = search.says_more.filter(|at| at != "`/done`");
+            let says_more = search
+                .says_more
+                .filter(|at| !is_done(at.trim_matches(['`', '/'])));
             let lacks_list = within.find(part).is_none_or(Value::is_null);
             let elements = within.find(part).and_then(Value::as_array);
             let has_more = |at: &str, total| {
@@ -419,12 +442,13 @@ impl<'a> PlaceSearch<'a> {
             .is_none_or(|objects| objects.contains(&object))
     }
 
-    /// Whether a path is within what was requested or what the credential has, and not beside the list.
+    /// Whether a path is within what was requested, what the credential has or where its records are asked for, and not beside the list.
     fn is_of_other(&self, path: &[String]) -> bool {
         let list = self.records.tokens();
         let is_other = |(depth, name): (usize, &String)| {
             let name = MemberName::of(name);
-            let is_other = name.says(Sign::Echo) || name.says(Sign::Account);
+            let of_other = [Sign::Echo, Sign::Account, Sign::Unreached];
+            let is_other = of_other.iter().any(|sign| name.says(*sign));
             is_other
                 && path
                     .get(..=depth)
@@ -462,9 +486,15 @@ impl<'a> PlaceSearch<'a> {
     fn see_flag(&mut self, name: &MemberName, value: &Value, path: &[String]) {
         let at = || place(path);
         let is_yes = *value == Value::Bool(true) || value == "true";
-        let is_cut = is_yes && name.says(Sign::Cut) || name.says(Sign::Rest) && has_content(value);
+        let left = self.left(name, value, path);
+        let of_rest = left.filter(|_| name.plain == "remainingcount");
+        self.found.rest = self.found.rest.take().or(of_rest.map(|rest| (at(), rest)));
+        let is_cut = is_yes && name.says(Sign::Cut)
+            || name.says(Sign::Rest) && has_content(value)
+            || left.is_some_and(|left| left > 0)
+            || says_not_whole(value, path, self.records);
         // An order can be done, too.
-        let is_done = name.plain == "done" && !matches!(path, [_]);
+        let is_done = is_done(&name.plain) && !matches!(path, [_]);
         let above = path.iter().rev().nth(1);
         let is_thing = is_done && !above.is_some_and(|above| MemberName::of(above).is_envelope());
         let is_open = *value == Value::Bool(false) && name.says(Sign::NotDone) && !is_thing;
@@ -474,6 +504,14 @@ impl<'a> PlaceSearch<'a> {
         let is_flag = |sign| value.is_boolean() && name.says(sign);
         note(&mut self.found.more, is_flag(Sign::More), at);
         note(&mut self.found.done, is_flag(Sign::Done), at);
+    }
+
+    /// The number of records that the list lacks, as a member beside it or of what is said of its pages.
+    fn left(&self, name: &MemberName, value: &Value, path: &[String]) -> Option<u64> {
+        let above = path.iter().rev().nth(1);
+        let is_of_pages = above.is_some_and(|above| MemberName::of(above).is_envelope());
+        let is_of_list = is_of_pages || is_of_request(path, self.records);
+        number(value).filter(|_| name.says(Sign::Left) && is_of_list)
     }
 
     /// Takes up what leads to the next page, or can.
@@ -493,11 +531,7 @@ impl<'a> PlaceSearch<'a> {
 
     /// Takes up the number of all pages, or of all records.
     fn see_number(&mut self, name: &MemberName, value: &Value, path: &[String]) {
-        let number = match value {
-            Value::Number(number) => number.as_u64(),
-            Value::String(text) => text.parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
+        let number = number(value);
         let are_several = number.is_some_and(|pages| pages > 1) && name.says(Sign::Pages);
         note(&mut self.has_pages, are_several, || place(path));
         self.found.beside.says_none |= number == Some(0) && name.is_total();
@@ -510,6 +544,20 @@ impl<'a> PlaceSearch<'a> {
             }
         }
     }
+}
+
+/// A whole number, also as text.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// Whether a member by this name says of a thing whether it is done, or of a list whether it has ended.
+fn is_done(name: &str) -> bool {
+    matches!(MemberName::of(name).plain.as_str(), "done" | "iscomplete")
 }
 
 /// A path as messages have it.

@@ -12,7 +12,7 @@ use ingest_upstream::{End, Page, is_setback, says_error, says_failure, says_part
 const MESSAGE: &str = "a message beside an empty list";
 
 impl Review<'_> {
-    /// Adds the doubts about a page that is a part, or that has an error beside its records.
+    /// Adds the doubts about a page that is a part, or that has an error beside its records, and notes what its next URL lacks.
     pub fn check_beside(&mut self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
         if page.is_unbounded {
@@ -31,6 +31,7 @@ impl Review<'_> {
             );
             said.add(self.find(Doubt::NextUnread, text));
         }
+        self.check_dropped(page, said);
         self.check_page_without_list(page, said);
         let errors = page.unread.beside.errors.iter();
         let mut unknown = errors.filter(|(place, said)| {

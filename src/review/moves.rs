@@ -78,6 +78,19 @@ impl Review<'_> {
         }
     }
 
+    /// Notes a parameter that the URL of the next page lacks, where that counts pages: a cursor can stand for what was requested.
+    pub(super) fn check_dropped(&self, page: &Page, said: &mut Said) {
+        let is_counted = page.next.as_deref().is_some_and(counts_pages);
+        let mut dropped = page.unread.dropped.iter();
+        let lacking = dropped.find(|name| is_counted && !counts_pages_as(name));
+        if let Some(name) = lacking {
+            said.note(self.text(&format!(
+                "the next page's URL lacks the parameter `{name}` that the request had; if the upstream drops it, later pages list other \
+                records"
+            )));
+        }
+    }
+
     /// Whether a number at a place that is not configured can be that of all records.
     pub(super) fn can_be_total(&self, at: &str) -> bool {
         let paging = &self.call.paging;
@@ -353,6 +366,14 @@ fn why(call: &str, of: &str, total: Option<&Totals>, again: u64) -> Option<Strin
 
 /// Whether a URL names its page by number, or by the number of records before it.
 fn counts_pages(url: &str) -> bool {
+    let (_, query) = url.split_once('?').unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| {
+        counts_pages_as(&name) && value.len() < 8 && value.parse::<u32>().is_ok()
+    })
+}
+
+/// Whether a parameter by this name is the number of a page, or of the records before it.
+fn counts_pages_as(name: &str) -> bool {
     const NAMES: [&str; 12] = [
         "from",
         "offset",
@@ -367,12 +388,9 @@ fn counts_pages(url: &str) -> bool {
         "startat",
         "startindex",
     ];
-    let (_, query) = url.split_once('?').unwrap_or_default();
-    url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| {
-        let letters = name.chars().filter(char::is_ascii_alphabetic);
-        let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
-        NAMES.contains(&plain.as_str()) && value.len() < 8 && value.parse::<u32>().is_ok()
-    })
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    NAMES.contains(&plain.as_str())
 }
 
 /// Whether a list can have moved by so much while it was read.

@@ -1,8 +1,10 @@
 //! Reads `Link` headers (RFC 8288).
 
+use std::borrow::Cow;
+
 use percent_encoding::{CONTROLS, percent_encode};
 use reqwest::header::{HeaderMap, LINK};
-use url::Url;
+use url::{Url, form_urlencoded};
 
 /// The values of the headers `Link`. Bytes that are not ASCII, which a URL does not contain, are percent-encoded, so that the URL of
 /// the next page has the bytes that came.
@@ -42,6 +44,22 @@ pub fn is_other_page(url: &str, requested: &Url) -> bool {
     parts.is_some_and(|(before, query)| {
         before.ends_with(requested.path()) && Some(query) != requested.query()
     })
+}
+
+/// The parameters of a request that the URL of its next page lacks. None where that has a new one that is no number: it can be a cursor,
+/// which stands for the others.
+pub fn dropped(requested: &Url, next: &str) -> Vec<String> {
+    let (_, query) = next.split_once('?').unwrap_or_default();
+    let next: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+    let had = |name: &str| requested.query_pairs().any(|(one, _)| one == name);
+    let is_cursor =
+        |(name, value): &(Cow<'_, str>, Cow<'_, str>)| !had(name) && value.parse::<u64>().is_err();
+    if next.iter().any(is_cursor) {
+        return Vec::new();
+    }
+    let names = requested.query_pairs().map(|(name, _)| name.into_owned());
+    let is_there = |name: &String| next.iter().any(|(one, _)| one == name);
+    names.filter(|name| !is_there(name)).collect()
 }
 
 /// Whether a relation is one of a page to itself, or to another that has a name of its own.

@@ -34,6 +34,8 @@ pub struct Unread {
     pub done: Option<String>,
     /// A place that looks like the number of all records, and that number.
     pub total: Option<(String, u64)>,
+    /// Parameters of the request that the URL of the next page lacks. Secrets are none of them: a URL may lack these.
+    pub dropped: Vec<String>,
     /// Keys of `page` whose place has no value.
     pub lacking: Vec<Lacking>,
     /// Whether the response names a next page where the configuration looks for it, and says that it is the last page.

@@ -8,6 +8,7 @@ use super::Response;
 use super::refusal::{self, said};
 use crate::beside::{self, has_content};
 use crate::body::End;
+use crate::link;
 use crate::paging::{self, Onward};
 use crate::records::{self, Found, WrongShape};
 use crate::request::RequestParts;
@@ -16,7 +17,7 @@ use crate::upstream_clock::UpstreamClock;
 use crate::{Classified, Exchange, Failure, Page, PageRequest, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Class, Etag, Field, NextPage, Records};
+use ingest_config::{Auth, Class, Etag, Field, NextPage, PageKind, Records};
 
 impl Response {
     /// Interprets the response. Its class, and what it reports about the quota, are put into `exchange`, whether it is a page or not.
@@ -189,6 +190,10 @@ impl Response {
                 } => (None, end, lasting, None),
             },
         };
+        let is_by_url = matches!(call.paging.kind, PageKind::Link | PageKind::NextUrl);
+        if let Some(next) = next.as_ref().filter(|_| is_by_url) {
+            unread.dropped = self.dropped(parts, next);
+        }
         let elsewhere = (page.lacks_list || page.lacks_elements)
             .then(|| unread::elsewhere(&document, records.format))
             .flatten()
@@ -229,6 +234,16 @@ impl Response {
             slot: self.slot.clone(),
             ..page
         })
+    }
+
+    /// The parameters of the request that the URL of the next page lacks, but for secrets.
+    fn dropped(&self, parts: &RequestParts<'_>, next: &str) -> Vec<String> {
+        let mut dropped = link::dropped(parts.url(), next);
+        if let Auth::Query(secret) = &parts.upstream.auth {
+            dropped.retain(|name| name != secret);
+        }
+        dropped.retain(|name| parts.secret_params().all(|secret| secret != name));
+        dropped
     }
 
     /// Checks that a table has the columns of the ids: without a row, nothing else tells that it is another table.

@@ -314,14 +314,19 @@ impl Review<'_> {
     fn judge_stop(&self, list: &ListSoFar, marks_gone: bool, judged: &mut Judged) {
         let is_counted = self.call.paging.counts_itself() || list.is_counted;
         let is_seen = list.total.is_some() || judged.is_partial;
-        if self.landed_before == 0 || !is_counted || !marks_gone || is_seen {
+        if self.landed_before == 0 || !is_counted || is_seen {
             return;
         }
-        judged.is_partial = true;
-        judged.said.note(self.text(
+        judged.is_partial |= marks_gone;
+        let consequence = match marks_gone {
+            true => "this pass marks no record as gone",
+            // A list that begins at the same value again would never come further than such a stop.
+            false => "--relist lists them",
+        };
+        judged.said.note(self.text(&format!(
             "a run stopped between its pages, which are counted, and no response reports the number of all records (`page.total`), so \
-            records that moved meanwhile are perhaps not listed; this pass marks no record as gone",
-        ));
+            records that moved meanwhile are perhaps not listed; {consequence}"
+        )));
     }
 
     /// Whether no later pass lists what this one passed over.

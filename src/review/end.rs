@@ -428,7 +428,7 @@ const fn is_nearly(listed: u64, full: u64) -> bool {
 }
 
 /// The fewest records that a page which an upstream caps has, in practice.
-const FEWEST: u64 = 10;
+pub(super) const FEWEST: u64 = 10;
 
 /// The fewest ids that came, and that did not, where that is no accident.
 const FEWEST_IDS: usize = 5;

@@ -1,9 +1,10 @@
 //! Lists that moved while they were read, and lists that have fewer records than the upstream reports: judged at their end, by what all
 //! pages showed, those before a stop included.
 
+use super::end::FEWEST;
 use super::{Review, Said};
 use ingest_base::list_so_far::{ListSoFar, Totals};
-use ingest_config::Doubt;
+use ingest_config::{CursorText, Doubt, PageKind};
 use ingest_upstream::Page;
 
 /// What follows from a list as a whole.
@@ -61,7 +62,8 @@ impl Review<'_> {
         list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
         list.skipped = list.skipped.saturating_add(page.skipped);
         list.is_named = self.is_named;
-        list.is_counted |= page.next.as_deref().is_some_and(counts_pages);
+        let next = page.next.as_deref();
+        list.is_counted |= next.is_some_and(|next| self.counts(list, page, next));
         if page.listed > 0 {
             list.cut_at.clone_from(&page.unread.cut);
         }
@@ -88,6 +90,28 @@ impl Review<'_> {
                 "the next page's URL lacks the parameter `{name}` that the request had; if the upstream drops it, later pages list other \
                 records"
             )));
+        }
+    }
+
+    /// Whether the cursor of the next page counts pages, or the records before it: in a URL, or as a token. One that is the id of the
+    /// page's last record names that.
+    fn counts(&self, list: &ListSoFar, page: &Page, next: &str) -> bool {
+        let read = list.records.saturating_add(list.unlisted);
+        let pages = self.landed_before.saturating_add(self.fetched);
+        // A small number can be any cursor.
+        let is_count = |number: u64| {
+            let is_next = |count: u64| number == count || number == count.saturating_add(1);
+            (read >= FEWEST && is_next(read)) || (pages > 1 && is_next(pages))
+        };
+        let is_id = |token: &str| page.records.last().is_some_and(|last| last.id == token);
+        let paging = &self.call.paging;
+        match paging.cursor_text(Some(next)) {
+            Some(CursorText::Text(token)) if paging.kind == PageKind::Token => {
+                let is_counted = token.parse().is_ok_and(is_count);
+                is_counted && !is_id(token) && paging.last.is_none()
+            }
+            Some(CursorText::Text(url)) => counts_pages(url),
+            Some(CursorText::Count(_)) | None => false,
         }
     }
 

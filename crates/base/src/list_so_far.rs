@@ -20,7 +20,7 @@ pub struct ListSoFar {
     /// Whether the upstream named its next page, or said that there is one.
     #[serde(skip_serializing_if = "is_default")]
     pub is_named: bool,
-    /// Whether a URL leads to its next pages by their number, or by the number of records before them.
+    /// Whether a URL or a token leads to its next pages by their number, or by the number of records before them.
     #[serde(skip_serializing_if = "is_default")]
     pub is_counted: bool,
     /// Where its last page with records says that the response is cut; `None` if it does not.

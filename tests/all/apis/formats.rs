@@ -97,7 +97,7 @@ fn a_page_that_perhaps_was_cut_keeps_a_list_from_marking_records_when_another_ru
         };
         let link = match rows.contains('9') {
             true => "",
-            false => "link: </list?page=2>; rel=\"next\"\r\n",
+            false => "link: </list?after=2b>; rel=\"next\"\r\n",
         };
         let head = format!("HTTP/1.1 200 OK\r\n{length}{link}connection: close\r\n\r\n");
         StubAnswer::raw(head + &body)

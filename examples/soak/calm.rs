@@ -73,7 +73,7 @@ fn walks_everything(place: &Place, machine: usize) {
         let (code, said) = place.run(machine, &["--region", "all", "--job", "trending"]);
         let requests = place.sandbox.requests() - before;
         let passes = said["passes"].as_array().unwrap();
-        assert!(code == 0 || is_slow_ledger(passes), "{said}");
+        assert!(code == 0 || is_excused(passes), "{said}");
         let sum = |what: &str| {
             passes
                 .iter()
@@ -109,14 +109,21 @@ fn walks_everything(place: &Place, machine: usize) {
 }
 
 /// Whether nothing failed but charges that took longer than a grant of a window of seconds lasts, as they may while many regions
-/// walk at once on a busy computer. Such regions walk in the next run.
-fn is_slow_ledger(passes: &[Value]) -> bool {
-    let is_slow = |pass: &Value| {
+/// walk at once on a busy computer, and passes that a run was killed before it ended them as doubtful. Such regions walk in the next
+/// run.
+fn is_excused(passes: &[Value]) -> bool {
+    let excuse = |pass: &Value| {
         let why = pass["detail"].as_str().unwrap_or_default();
-        why.contains("the ledger responds too slowly")
+        let is_slow = why.contains("the ledger responds too slowly");
+        let was_doubtful = pass["outcome"] == "doubtful" && pass["requests"] == 0;
+        is_slow || (was_doubtful && pass["resumed"] == true)
     };
-    let has_failed = |pass: &Value| pass["outcome"] == "refused" || pass["outcome"] == "failed";
-    passes.iter().any(is_slow) && passes.iter().all(|pass| !has_failed(pass) || is_slow(pass))
+    let has_failed = |pass: &Value| {
+        ["refused", "failed", "doubtful"]
+            .map(Value::from)
+            .contains(&pass["outcome"])
+    };
+    passes.iter().any(excuse) && passes.iter().all(|pass| !has_failed(pass) || excuse(pass))
 }
 
 /// After a quiet window the ledger and the upstream begin at nothing, and count the same from there.

@@ -493,7 +493,7 @@ impl<'a> Review<'a> {
         (is_barren && !self.call.names_changes()).then(|| Stop {
             doubt: Doubt::RecordsRepeat,
             text: self.text(&format!(
-                "{} pages in a row brought no record that the pages before them had not; the upstream may not know `page.param`",
+                "{} pages in a row brought no new record; the upstream may not know `page.param`",
                 turn.barren
             )),
             is_end: false,
